@@ -76,10 +76,6 @@ void* address_of(const SymbolTable& table, const ElfW(Sym) * symbol) {
   return at;
 }
 
-void* find_in_table(const SymbolTable& table, const char* name) {
-  return address_of(table, find_entry(table, name));
-}
-
 bool named(const dl_phdr_info& object, const char* library) {
   return begins(file_name(object), library);
 }
@@ -217,14 +213,28 @@ void* find_preloaded(const char* name) {
 }
 
 void for_each_preloaded_with(const char* (*name_of)(size_t), size_t count,
-                             void (*visit)(AddressRange)) {
+                             void (*visit)(AddressRange, size_t number, void* function)) {
   for_each_preloaded([&](const dl_phdr_info& object, const SymbolTable& table) {
-    bool found = false;
-    for (size_t i = 0; i < count && !found; ++i)
-      found = find_function(table, name_of(i)) != nullptr;
-    if (found) visit(memory_of(object));
+    for (size_t i = 0; i < count; ++i) {
+      if (void* const found = find_function(table, name_of(i))) visit(memory_of(object), i, found);
+    }
     return false;
   });
+}
+
+SymbolTable table_with(const char* library, const char* name) {
+  SymbolTable found;
+  for_each_object([&](const dl_phdr_info& object) {
+    const SymbolTable table = named(object, library) ? symbol_table(object) : SymbolTable{};
+    const bool has_it = find_entry(table, name) != nullptr;
+    if (has_it) found = table;
+    return has_it;
+  });
+  return found;
+}
+
+void* find_in_table(const SymbolTable& table, const char* name) {
+  return address_of(table, find_entry(table, name));
 }
 
 void* find_in(const char* library, const char* name) {

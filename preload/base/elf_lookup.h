@@ -50,10 +50,10 @@ void for_each_export(const char* library, void (*visit)(const char* name));
 /// HOOK-SAFE.
 void* find_preloaded(const char* name);
 /// Calls `visit` with the memory of each library that was preloaded behind this one and has one of
-/// the functions name_of(0) … name_of(count - 1). These libraries stay the same as long as the
-/// process lives. HOOK-SAFE.
+/// the functions name_of(0) … name_of(count - 1), and with each of these that it has: its number
+/// and its address. These libraries stay the same as long as the process lives. HOOK-SAFE.
 void for_each_preloaded_with(const char* (*name_of)(size_t), size_t count,
-                             void (*visit)(AddressRange));
+                             void (*visit)(AddressRange, size_t number, void* function));
 
 /// True if the function at `address` lies in the loaded library whose file name starts with
 /// `library`.
@@ -89,6 +89,11 @@ struct SymbolTable {
 /// The table of an object that is loaded at `bias`.
 SymbolTable symbol_table(uintptr_t bias, const ElfW(Dyn) * dynamic);
 SymbolTable symbol_table(const dl_phdr_info& object);
+
+/// Of the library that find_in() would look into, to ask for much of it; empty: it does not define
+/// `name`. The library must stay loaded meanwhile.
+SymbolTable table_with(const char* library, const char* name);
+void* find_in_table(const SymbolTable& table, const char* name);
 
 /// How many entries the table has.
 uint32_t symbol_count(const SymbolTable& table);

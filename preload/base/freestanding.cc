@@ -140,7 +140,7 @@ const char* gpupeak_strstr(const char* text, const char* wanted) asm("strstr");
 const char* gpupeak_strstr(const char* text, const char* wanted) {
   const size_t bytes = strlen(wanted);
   for (;; ++text) {
-    if (strncmp(text, wanted, bytes) == 0) return text;
+    if (*text == *wanted && strncmp(text, wanted, bytes) == 0) return text;
     if (*text == 0) return nullptr;
   }
 }

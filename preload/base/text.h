@@ -89,7 +89,7 @@ bool stderr_is_unchanged();
 std::string_view error_text(long error);
 
 inline bool begins(const char* text, std::string_view with) {
-  return strncmp(text, with.data(), with.size()) == 0;
+  return with.empty() || (*text == with[0] && strncmp(text, with.data(), with.size()) == 0);
 }
 
 // The last part of a path. HOOK-SAFE.

@@ -231,14 +231,12 @@ constinit bool g_sees_programs_malloc = false;
 /// A fast test, since it is made for the name of each function of the program.
 bool may_be_of_interest(const char* name) {
   if (name[0] == '_' && name[1] == 'Z' && name[2] != 'n' && name[2] != 'd') return false;
-  for (const char* with :
-       {"_Znw",      "_Zna",        "_Zdl",      "_Zda",    "_rjem_",  "__TBB_m", "je_",
-        "tc_",       "mi_",         "scalable_", "malloc",  "mallctl", "calloc",  "realloc",
-        "posix_mem", "aligned_all", "memalign",  "valloc",  "pvalloc", "free",    "cfree",
-        "rallocx",   "xallocx",     "dallocx",   "sdallocx"}) {
-    if (begins(name, with)) return true;
-  }
-  return false;
+  static constexpr std::string_view kBegins[] = {
+      "_Znw",      "_Zna",        "_Zdl",      "_Zda",    "_rjem_",  "__TBB_m", "je_",
+      "tc_",       "mi_",         "scalable_", "malloc",  "mallctl", "calloc",  "realloc",
+      "posix_mem", "aligned_all", "memalign",  "valloc",  "pvalloc", "free",    "cfree",
+      "rallocx",   "xallocx",     "dallocx",   "sdallocx"};
+  return std::ranges::any_of(kBegins, [name](std::string_view with) { return begins(name, with); });
 }
 
 void read_exports(const dl_phdr_info& object, Allocator& allocator) {

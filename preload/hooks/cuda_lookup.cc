@@ -38,18 +38,11 @@ void* find_in_driver(const char* name) {
              : find_in(kDriver, name);
 }
 
-/// Preloaded behind us, as malloc's other interposers are called too; else the driver's.
-void* next_of(const char* name, void* drivers) {
-  void* const found = find_preloaded(name);
-  return found != nullptr ? found : drivers;
-}
-
 using GetProcAddress4 = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddress5 = CUresult (*)(const char*, void**, int, cuuint64_t, void*);
 
-void find_exported(DriverRow& row) {
-  row.exported = find_in_driver(row.export_name.data());
-  row.next = next_of(row.export_name.data(), row.exported);
+const char* export_name_of(size_t row) {
+  return driver_rows()[row].export_name.data();
 }
 
 /// What the driver itself calls this row. One of the two forms of its look-up may be missing.
@@ -85,19 +78,31 @@ constexpr const char* kHarmless[] = {"cuGraphMemAllocNodeGetParams",
                                      "cuMemGetAllocationPropertiesFromHandle",
                                      "cuMemPoolImportFromShareableHandle", "cuMulticastCreate"};
 
-constexpr const char* kWords[] = {"Alloc",     "MemCreate",      "ArrayCreate", "PoolCreate",
-                                  "MemImport", "AddressReserve", "CtxCreate"};
+/// Each begins with a capital letter, of which a name has few.
+constexpr std::string_view kWords[] = {"Alloc",     "MemCreate",      "ArrayCreate", "PoolCreate",
+                                       "MemImport", "AddressReserve", "CtxCreate"};
+
+bool has_word(const char* name) {
+  for (; *name != 0; ++name) {
+    if (*name <= 'Z' &&
+        std::ranges::any_of(kWords, [name](std::string_view it) { return begins(name, it); }))
+      return true;
+  }
+  return false;
+}
+
+bool begins_capture(const char* name) {
+  return strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr;
+}
 
 bool looks_like_allocator(const char* name) {
   if (strncmp(name, "cu", 2) != 0 || name[2] < 'A' || name[2] > 'Z') return false;
-  return std::ranges::none_of(kHarmless,
-                              [name](const char* it) { return strcmp(it, name) == 0; }) &&
-         std::ranges::any_of(kWords,
-                             [name](const char* it) { return strstr(name, it) != nullptr; });
+  return has_word(name) &&
+         std::ranges::none_of(kHarmless, [name](const char* it) { return strcmp(it, name) == 0; });
 }
 
 void note(const char* name, bool asked_for) {
-  if (strstr(name, "Begin") != nullptr && strstr(name, "apture") != nullptr) captures_begin();
+  if (begins_capture(name)) captures_begin();
   if (!looks_like_allocator(name)) return;
   HookScope scope;
   if (!scope.entered()) return;
@@ -124,17 +129,15 @@ constinit std::atomic<bool> g_interposers_known{false};
 
 /// Threads may do it at once: all find the same.
 void find_next_interposers() {
-  for_each_preloaded_with(
-      [](size_t row) { return driver_rows()[row].export_name.data(); }, kDriverRowCount,
-      [](AddressRange memory) {
-        for (Interposer& place : g_next_interposers) {
-          uintptr_t nobody = 0;
-          if (place.end.compare_exchange_strong(nobody, memory.end) || nobody == memory.end) {
-            place.begin.store(memory.begin, std::memory_order_relaxed);
-            return;
-          }
-        }
-      });
+  for_each_preloaded_with(&export_name_of, kDriverRowCount, [](AddressRange memory, size_t, void*) {
+    for (Interposer& place : g_next_interposers) {
+      uintptr_t nobody = 0;
+      if (place.end.compare_exchange_strong(nobody, memory.end) || nobody == memory.end) {
+        place.begin.store(memory.begin, std::memory_order_relaxed);
+        return;
+      }
+    }
+  });
   g_interposers_known.store(true, std::memory_order_release);
 }
 
@@ -143,22 +146,34 @@ void find_next_interposers() {
 /// Threads may do it at once: all find the same.
 bool has_driver() {
   if (g_driver_is_resolved.load(std::memory_order_acquire)) return true;
-  g_use_apart = find_in(kDriver, "cuInit") == nullptr;
-  void* const cu_init = find_in_driver("cuInit");
+  // The object once for all rows, since to walk to it takes longer than to find a name there.
+  SymbolTable driver = table_with(kDriver, "cuInit");
+  g_use_apart = driver.symbols == nullptr;
+  const uintptr_t bias = g_apart_bias.load(std::memory_order_acquire);
+  if (g_use_apart && bias != 0)
+    driver = symbol_table(bias, static_cast<const ElfW(Dyn)*>(g_apart_dynamic));
+  void* const cu_init = find_in_table(driver, "cuInit");
   if (cu_init == nullptr) return false;
+  // What was preloaded behind us comes first, as malloc's other interposers are called too.
+  for_each_preloaded_with(&export_name_of, kDriverRowCount,
+                          [](AddressRange, size_t number, void* function) {
+                            DriverRow& row = driver_rows()[number];
+                            if (row.next == nullptr) row.next = function;
+                          });
   for (DriverRow& row : driver_rows()) {
-    if (is_given_out(row)) find_exported(row);
+    row.exported = find_in_table(driver, row.export_name.data());
+    if (row.next == nullptr) row.next = row.exported;
   }
-  const auto by_five = reinterpret_cast<GetProcAddress5>(
-      next_of("cuGetProcAddress_v2", find_in_driver("cuGetProcAddress_v2")));
-  const auto by_four = reinterpret_cast<GetProcAddress4>(
-      next_of("cuGetProcAddress", find_in_driver("cuGetProcAddress")));
+  const auto by_five =
+      reinterpret_cast<GetProcAddress5>(driver_row_of("cuGetProcAddress_v2")->next);
+  const auto by_four = reinterpret_cast<GetProcAddress4>(driver_row_of("cuGetProcAddress")->next);
   for (DriverRow& row : driver_rows())
     row.looked_up = is_given_out(row) ? look_up(row, by_five, by_four) : nullptr;
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
   for_each_export(kDriver, [](const char* name) {
-    if (driver_row_of(name) == nullptr) note(name, false);
+    const bool is_of_interest = begins_capture(name) || looks_like_allocator(name);
+    if (is_of_interest && driver_row_of(name) == nullptr) note(name, false);
   });
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
@@ -166,10 +181,7 @@ bool has_driver() {
 
 void* look_for_function(int index) {
   DriverRow& row = driver_rows()[static_cast<size_t>(index)];
-  if (has_driver()) {
-    if (row.next == nullptr && !is_given_out(row)) find_exported(row);  // called by its name
-    return known_function(index);
-  }
+  if (has_driver()) return known_function(index);
   void* const instead = find_preloaded(row.export_name.data());
   if (instead == nullptr) set_quality(GPUPEAK_Q_NO_DRIVER);
   return instead;
@@ -239,6 +251,7 @@ void check_driver_is_loaded() {
   if (!g_driver_is_resolved.load(std::memory_order_acquire)) return;
   if (find_in_driver("cuInit") == g_cu_init) return;
   g_driver_is_resolved.store(false, std::memory_order_release);
+  for (DriverRow& row : driver_rows()) row.next = nullptr;
   forget_driver_functions();
 }
 
