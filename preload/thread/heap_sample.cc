@@ -59,9 +59,9 @@ constexpr uint64_t kNsPerByte = 6, kNsPerNode = 500, kNsPerLines = 150;
 /// before a sample that costs too much gets thinner.
 constexpr uint64_t kAllowedNs = 10'000'000, kAllowedPart = 100, kThinnerNs = 5'000'000;
 constexpr uint64_t kAllowedBytes = 8 << 20;
-/// One part in so many of what is allowed may be spent before blocks of the driver and of libraries
-/// that start are a sample.
-constexpr uint64_t kOthersPart = 10;
+/// One part in so many of what is allowed may be spent before blocks of libraries that start are a
+/// sample, and those of the driver, which makes ten thousands.
+constexpr uint64_t kLibrariesPart = 10, kDriversPart = 50;
 
 /// An estimate's error is about the root of what the mean is of the peak: a quarter at most,
 /// however large the log gets. Readers and next_gap() take a mean of this size.
@@ -247,8 +247,9 @@ void keep_to_budget(ProcessPage& process, size_t written_bytes) {
   if (mode == HostMode::kFull || mode == HostMode::kOthersSampled) {
     if (process.is_auto != 0) {
       if (is_over_budget(process)) go_over_to_sample(process, GPUPEAK_Q_HEAP_SAMPLED);
-      if ((libraries_start() || __atomic_load_n(&process.uses_cuda, __ATOMIC_RELAXED) != 0) &&
-          spent_ns(process) > kAllowedNs / kOthersPart &&
+      const bool uses_cuda = __atomic_load_n(&process.uses_cuda, __ATOMIC_RELAXED) != 0;
+      if ((libraries_start() || uses_cuda) &&
+          spent_ns(process) > kAllowedNs / (uses_cuda ? kDriversPart : kLibrariesPart) &&
           change_mode(process, HostMode::kFull, HostMode::kOthersSampled))
         __atomic_store_n(&process.whole_heap_generation, 0, __ATOMIC_RELAXED);
     } else if (is_full) {
