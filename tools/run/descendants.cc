@@ -144,8 +144,11 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   }
   memory_.note(process);
   const uint64_t rss = stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  resident_.note(process, stat->start_time, rss);
   Seen& seen = seen_[process];
+  // In a short program that is held up by each reading, the library looks from inside.
+  const bool looks_itself = process == program_ && seen.library == Library::kLoaded &&
+                            Clock::now() < began_ + std::chrono::milliseconds(500);
+  resident_.note(process, stat->start_time, rss, looks_itself);
   seen.start_time = stat->start_time;
   seen.state = stat->state;
   seen.rss_bytes = std::max(seen.rss_bytes, rss);
@@ -224,18 +227,28 @@ bool Descendants::is_of_another_run(pid_t process) const {
   return run && *run != std::to_string(program_);
 }
 
-/// The least pid of what has begun since the run. Numbers are given in turn, so in a short run no
-/// older process has a larger one; 0 where they may have begun anew.
-pid_t Descendants::least_pid() const {
+/// Processes that may have begun since the run, and perhaps threads. Numbers are given in turn, so
+/// in a short run no older process has a larger one. To list all processes takes longer than to ask
+/// for some numbers.
+std::vector<pid_t> Descendants::newer_processes() const {
   constexpr int64_t kMostForks = 30'000;  // in a second, by all of the machine together
+  constexpr pid_t kFew = 100;
   std::ifstream load("/proc/loadavg"), most("/proc/sys/kernel/pid_max");
   std::string word;
   for (int i = 0; i < 4; ++i) load >> word;
   pid_t last = 0;
   int64_t pid_max = 0;
-  if (!(load >> last) || !(most >> pid_max) || last < program_) return 0;
+  const bool are_known = load >> last && most >> pid_max && last >= program_;
   const auto ran = std::chrono::ceil<std::chrono::seconds>(Clock::now() - began_);
-  return ran.count() * kMostForks < pid_max ? program_ : 0;
+  if (!are_known || ran.count() * kMostForks >= pid_max) return numbers_in("/proc");
+  std::vector<pid_t> newer;
+  if (last - program_ <= kFew) {
+    for (pid_t process = program_; process <= last; ++process) newer.push_back(process);
+  } else {
+    newer = numbers_in("/proc");
+    std::erase_if(newer, [this](pid_t process) { return process < program_; });
+  }
+  return newer;
 }
 
 /// Finds daemons whose parent had gone before a look: their environment has the run's pid. This
@@ -245,14 +258,15 @@ void Descendants::find_orphans(std::chrono::milliseconds most) {
   if (Clock::now() < next_orphans_ || first_start_ == 0) return;
   const auto before = processor_time();
   const std::string mark = fmt::format("GPUPEAK_RUN_PID={}", program_);
-  const pid_t least = least_pid();
-  for (const pid_t process : numbers_in("/proc")) {
+  for (const pid_t process : newer_processes()) {
     if (processor_time() - before > most) break;
-    if (process < least || seen_.contains(process)) continue;
+    if (seen_.contains(process)) continue;
     const auto stat = stat_of(process);
     if (!stat || stat->start_time < first_start_ || stat->has_ended()) continue;
     const auto environment = kernel_text(of_process(process, "environ"));
-    if (!environment || environment->find(mark) == std::string::npos) continue;
+    if (!environment || environment->find(mark) == std::string::npos ||
+        status_of(process)["Tgid"] != std::to_string(process))
+      continue;
     std::vector<pid_t> next;
     look_at(process, next);
   }
@@ -479,8 +493,8 @@ uint64_t bytes_of_its_own(const Resident& seen) {
   return all - std::min(all, seen.shared_anonymous_bytes);
 }
 
-void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes) {
-  noted_[process] = {start_time, rss_bytes};
+void RunResident::note(pid_t process, uint64_t start_time, uint64_t rss_bytes, bool looks_itself) {
+  noted_[process] = {start_time, rss_bytes, looks_itself};
   add_to_curve(process, noted_[process]);
 }
 
@@ -518,7 +532,7 @@ std::chrono::nanoseconds RunResident::look_at_those(Budget& budget, bool are_lar
   if (now < budget.next) return {};
   const auto began = processor_time();
   for (const auto& [process, noted] : noted_) {
-    if ((noted.rss_bytes >= kLarge) == are_large) look_at(process, noted);
+    if ((noted.rss_bytes >= kLarge) == are_large && !noted.looks_itself) look_at(process, noted);
   }
   // Pages that they share count in each: what is the last one's own is little of the sum.
   const bool stands_still = now - sum_since_ >= kStandsStill && sum_ > highest_sum_;

@@ -36,8 +36,9 @@ uint64_t bytes_of_its_own(const collector::RunRecord::Resident& seen);
 
 class RunResident {
  public:
-  /// A process that lives, and the bytes that the kernel counts as resident of it.
-  void note(pid_t process, uint64_t start_time, uint64_t rss_bytes);
+  /// A process that lives, and the bytes that the kernel counts as resident of it. `looks_itself`:
+  /// its list is not to be read now.
+  void note(pid_t process, uint64_t start_time, uint64_t rss_bytes, bool looks_itself);
   /// Reads the lists of those processes noted since the last call that have much more than before,
   /// or somewhat more for a while. If all together have much more, it reads the proportional parts
   /// of all. Since there must be more each time, a process is read some hundred times at most.
@@ -60,6 +61,7 @@ class RunResident {
  private:
   struct Noted {
     uint64_t start_time = 0, rss_bytes = 0;
+    bool looks_itself = false;
   };
   struct Known {
     uint64_t start_time = 0;
@@ -159,7 +161,7 @@ class Descendants {
   void forget(std::map<pid_t, Seen>::iterator gone);
   void add_missing(pid_t process, const Seen& seen);
   void find_orphans(std::chrono::milliseconds most);  ///< `most`: processor time
-  pid_t least_pid() const;
+  std::vector<pid_t> newer_processes() const;
   void wait_for_last();
   void ask_nvml();
 
