@@ -151,6 +151,7 @@ class Run {
     const std::chrono::nanoseconds ran(collector::clock_ns(CLOCK_REALTIME) - name_.began_ns);
     const collector::SymbolSearch gone = descendants_->gone_programs();
     NameKeeper(logs_, options_.names, ran, gone, true).wait(g_stop);  // the screen reads these
+    if (!options_.quiet && !logs_.empty()) ahead_.tell(logs_.front().path);
     NameKeeper names(logs_, options_.names, ran, gone, false);
     if (!options_.quiet) tell();
     const bool are_kept = names.wait(g_stop);

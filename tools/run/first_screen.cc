@@ -1,6 +1,7 @@
 #include "tools/run/first_screen.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -125,7 +126,7 @@ using Clock = std::chrono::steady_clock;
 /// How often the peaks are looked at: less and less often while they stay. Whether the program has
 /// ended is asked more often, but for less of its time the longer it runs: then the kernel takes
 /// its memory apart, for a tenth of a second if it has used a GPU, and a look costs no time at all.
-constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms, kFirstAsked = 4ms,
+constexpr Clock::duration kFirstWait = 100ms, kLongestWait = 2000ms, kFirstAsked = 10ms,
                           kLongestAsked = 100ms;
 constexpr int kPartAsked = 64;
 /// A look at once makes the program's end some 5 ms later (one H200, 60 turns). The kernel seems to
@@ -144,12 +145,13 @@ struct SeenSoFar {
 };
 SeenSoFar seen_so_far(const std::string& log) {
   SeenSoFar seen;
+  if (log.empty()) return seen;
   try {
     const gpupeak_counters_page page = collector::read_head(log).counters;
     for (uint32_t i = 0; i < page.device_count && i < GPUPEAK_LOG_MAX_DEVICES; ++i)
       seen.peaks += page.device[i].total.peak;
     seen.has_ended = page.ended != 0;
-  } catch (const std::exception&) {  // there is none yet, or its first page is being written
+  } catch (const std::exception&) {  // its first page is being written
   }
   return seen;
 }
@@ -227,6 +229,15 @@ class Looks {
   std::future<void> done_;
 };
 
+/// Each look leaves its memory to the next one, and the last one to the screen, which another
+/// thread makes: new pages take longer than what is written into them.
+void keep_memory() {
+  constexpr int kMostKept = 64 << 20, kLargest = 4 << 20;
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_TRIM_THRESHOLD, kMostKept);
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+}
+
 /// What the program's output and others wait for the end of is not kept open here.
 void close_all_but(int kept, int kept_too) {
   const auto [first, second] = std::minmax(kept, kept_too);
@@ -253,7 +264,7 @@ std::string first_screen(const std::string& log, const collector::Reading& readi
                          const collector::TextStyle& style, Helper ahead) {
   const std::string slow = slow_text(log, reading, style);
   Attempt attempt;
-  if (ahead.tell(log)) attempt = lines_of(std::move(ahead), slow);
+  if (ahead.is_there()) attempt = lines_of(std::move(ahead), slow);
   if (!attempt.text && !attempt.was_stopped) {
     attempt = lines_of(make_lines(log, reading, style), slow);
     if (attempt.failed) return screen_lines(log, screen_options(reading), style);  // says why
@@ -357,6 +368,7 @@ Helper read_names_ahead(const std::function<std::string()>& find,
   const auto work = [&](int log_name, int lines) -> int {
     close_all_but(log_name, lines);
     be_spared_first();
+    keep_memory();
     collector::Reading reading;
     reading.search.cache = std::make_shared<collector::ModuleCache>();
     Looks looks(find, reading, style);

@@ -21,15 +21,16 @@ namespace gpupeak::tools {
 /// How the first screen reads a log.
 collector::Options screen_options(const collector::Reading& reading);
 
-/// Begins to read names while the program runs. `find`: the path of the run's
-/// log; empty: there is none yet. To be called while this process has only one thread.
+/// Begins to read names while the program runs, until it is told the path of the log. `find`: the
+/// path of the run's log; empty: there is none yet. To be called while this process has only one
+/// thread.
 Helper read_names_ahead(const std::function<std::string()>& find,
                         const collector::TextStyle& style);
 
 /// Complete, however long it takes; after a second a line on standard error says what is being
 /// read. A process of its own reads the names of functions: if it dies of a damaged file, there are
 /// no names. If the log cannot be read, the lines are what the library itself has counted. `ahead`:
-/// has read names while the program ran. Throws LogError.
+/// has read names while the program ran, and was told the log's path. Throws LogError.
 std::string first_screen(const std::string& log, const collector::Reading& reading,
                          const collector::TextStyle& style, Helper ahead = {});
 
