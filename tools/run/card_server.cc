@@ -11,6 +11,7 @@
 
 #include <csignal>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "collector/files/regular_file.h"
@@ -64,12 +65,14 @@ collector::Descriptor listening_socket(uint64_t run_id) {
 
 }  // namespace
 
-CardServer::CardServer(const std::string& library, uint64_t run_id) {
+CardServer::CardServer(std::string library, uint64_t run_id)
+    : library_(std::move(library)), socket_(listening_socket(run_id)) {}
+
+void CardServer::start() {
   static Start start;
   static HelperStack stack;
-  const collector::Descriptor socket = listening_socket(run_id);
-  if (!socket || access(kLoader, X_OK) != 0) return;
-  start = {socket.get(), library, {"GPUPEAK_CHILDREN=none", "GPUPEAK_RUN_PID=1"}};  // no log
+  if (!socket_ || access(kLoader, X_OK) != 0) return;
+  start = {socket_.get(), library_, {"GPUPEAK_CHILDREN=none", "GPUPEAK_RUN_PID=1"}};  // no log
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view text = *one;
     if (!text.starts_with("LD_PRELOAD=") && !text.starts_with("LD_AUDIT=") &&
@@ -78,6 +81,7 @@ CardServer::CardServer(const std::string& library, uint64_t run_id) {
   }
   start.variables.push_back(nullptr);
   process_ = start_helper(wait_for_cuda, &start, stack);
+  socket_ = collector::Descriptor(-1);
 }
 
 void CardServer::stop() const {

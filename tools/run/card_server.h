@@ -7,13 +7,17 @@
 #include <cstdint>
 #include <string>
 
+#include "collector/files/regular_file.h"
+
 namespace gpupeak::tools {
 
 class CardServer {
  public:
-  /// A child of ours waits until a process uses CUDA, and becomes the server then. `run_id`: as
-  /// GPUPEAK_RUN_ID. If there can be none, processes open NVML themselves.
-  CardServer(const std::string& library, uint64_t run_id);
+  /// Processes can ask from here on; start() is for their answers. `run_id`: as GPUPEAK_RUN_ID.
+  CardServer(std::string library, uint64_t run_id);
+  /// A child of ours waits until a process uses CUDA, and becomes the server then. If there can be
+  /// none, processes open NVML themselves.
+  void start();
   /// Waits for its end, which takes milliseconds from stop() on.
   ~CardServer();
   CardServer(const CardServer&) = delete;
@@ -21,6 +25,8 @@ class CardServer {
   void stop() const;
 
  private:
+  std::string library_;
+  collector::Descriptor socket_;
   pid_t process_ = -1;
 };
 

@@ -87,9 +87,9 @@ void forward_signals() {
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaction(signal, &action, nullptr);
 }
 
-/// Called in the child: it is killed when we are, since SIGKILL cannot be passed on. Who sends that
-/// to us alone (subprocess.run with a timeout) means the program, which would go on and keep its
-/// GPU.
+/// Called in the child, in our memory: it is killed when we are, since SIGKILL cannot be passed on.
+/// Who sends that to us alone (subprocess.run with a timeout) means the program, which would go on
+/// and keep its GPU.
 void end_with_launcher(pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) raise(SIGKILL);  // the launcher was killed before the call above
@@ -196,24 +196,28 @@ class Run {
       say("recording {}   (-q to silence)", where_recorded(pattern_));
     if (!options_.phases_on_output.empty()) output_.emplace(options_.phases_on_output);
     name_ = {secret_of_run(), collector::clock_ns(CLOCK_REALTIME), 0};
-    memory_.emplace();
     cards_.emplace(library_.string(), name_.id);
   }
 
   void start() {
     const pid_t launcher = getpid();
-    const pid_t child = fork();
+    RunOptions options = options_;
+    options.quiet |= !is_writable_;  // prepare() has said it, if anything is to be said
+    ProgramEnvironment environment(options, preload_, pattern_, children_, name_.id, [this] {
+      if (python_) python_->set_environment();
+    });
+    const std::vector<char*> words = exec_arguments(options_.command);
+    const pid_t child = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
     if (child < 0) throw std::runtime_error(fmt::format("cannot fork: {}", strerror(errno)));
     if (child == 0) {
       stop_ignoring_signals();
       end_with_launcher(launcher);
       if (output_) output_->redirect();
-      if (python_) python_->set_environment();
-      RunOptions options = options_;
-      options.quiet |= !is_writable_;  // prepare() has said it, if anything is to be said
-      exec_program(options, preload_, pattern_, children_, name_.id, failure_[1]);
+      become(words, environment.of(getpid()), failure_[1]);
     }
     g_child = name_.child = child;
+    memory_.emplace();
+    cards_->start();
     rusage own{};
     getrusage(RUSAGE_SELF, &own);
     own_rss_bytes_ = static_cast<uint64_t>(own.ru_maxrss) * 1024;
@@ -361,7 +365,7 @@ int run_anyway(const RunOptions& options) {
   if (g_exit_code >= 0) return g_exit_code;
   if (g_child == 0) {
     stop_ignoring_signals();
-    become(options.command, -1);
+    become(exec_arguments(options.command), environ, -1);
   }
   const std::optional<int> status = wait_for_child(static_cast<pid_t>(g_child));
   return status ? exit_code(*status) : kOwnFailure;

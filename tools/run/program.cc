@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "collector/files/regular_file.h"
 #include "collector/rules/cards.h"
@@ -225,6 +226,13 @@ void make_up_for_audit() {
   setenv("GLIBC_TUNABLES", tunables.c_str(), 1);
 }
 
+/// The pointers to this process's variables, then nullptr.
+std::vector<char*> variables_now() {
+  char** end = environ;
+  while (*end != nullptr) ++end;
+  return {environ, end + 1};
+}
+
 /// What all processes have written: by the first word of a line, the rest of each.
 /// preload/python defines the words.
 using Told = std::map<std::string, std::vector<std::string>>;
@@ -270,27 +278,32 @@ std::string seen_text(Told& told) {
 
 }  // namespace
 
-[[noreturn]] void become(const std::vector<std::string>& command, int failure) {
-  const std::vector<char*> arguments = exec_arguments(command);
-  execvp(arguments[0], arguments.data());
+[[noreturn]] void become(const std::vector<char*>& words, char** environment, int failure) {
+  execvpe(words[0], words.data(), environment);
   const int error = errno;
   if (failure < 0)
-    say("cannot run {}: {}", collector::escape(command[0]), strerror(error));
+    say("cannot run {}: {}", collector::escape(words[0]), strerror(error));
   else if (write(failure, &error, sizeof error) != sizeof error)
     _exit(kCannotExec);
   _exit(error == ENOENT ? kNotFound : kCannotExec);
 }
 
-[[noreturn]] void exec_program(const RunOptions& options, const fs::path& library,
-                               const std::string& pattern, const std::string& children, uint64_t id,
-                               int failure) {
+ProgramEnvironment::ProgramEnvironment(const RunOptions& options, const fs::path& library,
+                                       const std::string& pattern, const std::string& children,
+                                       uint64_t id, const std::function<void()>& set_more) {
+  const struct Own {
+    char** variables = environ;
+    ~Own() { environ = variables; }
+  } own;
+  std::vector<char*> copy = variables_now();
+  environ = copy.data();
   if (!has_other_loader(program_file(options.command[0])))
     set_in_front("LD_PRELOAD", library.string());
   setenv("GPUPEAK_OUT", pattern.c_str(), 1);
   setenv("GPUPEAK_CHILDREN_OUT", children.c_str(), 1);
   setenv("GPUPEAK_SUMMARY", "off", 1);
-  setenv("GPUPEAK_RUN_PID", std::to_string(getpid()).c_str(), 1);
   setenv("GPUPEAK_RUN_ID", fmt::format("{:016x}", id).c_str(), 1);
+  putenv(strcpy(run_pid_, "GPUPEAK_RUN_PID="));
   if (options.audit) {
     set_in_front("LD_AUDIT", (library.parent_path() / "libgpupeak_audit.so").string());
     make_up_for_audit();
@@ -302,7 +315,13 @@ std::string seen_text(Told& told) {
   if (options.quiet) setenv("GPUPEAK_QUIET", "1", 1);
   // Every event gets a time, so that phases from outside begin between the right events.
   if (!options.phases_on_output.empty()) setenv("GPUPEAK_STAMP_ALL", "1", 1);
-  become(options.command, failure);
+  set_more();
+  variables_ = variables_now();
+}
+
+char** ProgramEnvironment::of(int pid) {
+  *fmt::format_to(strchr(run_pid_, '=') + 1, "{}", pid) = 0;
+  return variables_.data();
 }
 
 PythonHooks::PythonHooks(const fs::path& library, const RunOptions& options)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -58,12 +59,25 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// Becomes the program. If that fails, writes errno to the descriptor `failure`.
-[[noreturn]] void become(const std::vector<std::string>& command, int failure);
-/// In the child: becomes the program, to be recorded.
-[[noreturn]] void exec_program(const RunOptions& options, const std::filesystem::path& library,
-                               const std::string& pattern, const std::string& children, uint64_t id,
-                               int failure);
+/// Becomes the program, with this environment. If that fails, writes errno to the descriptor
+/// `failure`; -1: says why. Allocates nothing if `failure` is a descriptor.
+[[noreturn]] void become(const std::vector<char*>& words, char** environment, int failure);
+
+/// The environment of a program that is to be recorded. It is made before there is a process for
+/// the program, which then can begin in our memory: a copy of that takes half a millisecond.
+class ProgramEnvironment {
+ public:
+  /// `id`: of the run. `set_more`: sets further variables by setenv().
+  ProgramEnvironment(const RunOptions& options, const std::filesystem::path& library,
+                     const std::string& pattern, const std::string& children, uint64_t id,
+                     const std::function<void()>& set_more);
+  /// For execvpe(), of the process `pid`. Async-signal-safe.
+  char** of(int pid);
+
+ private:
+  std::vector<char*> variables_;
+  char run_pid_[32] = {};  // "GPUPEAK_RUN_PID=…"
+};
 
 // `gpupeak run --torch-modules` and `--phase`: the run's Python processes load what is in
 // preload/python and gpupeak_calls.py.
@@ -79,7 +93,7 @@ class PythonHooks {
   PythonHooks(const PythonHooks&) = delete;
   PythonHooks& operator=(const PythonHooks&) = delete;
 
-  /// To be called in the child, before it becomes the program.
+  /// Sets variables that the program is to get.
   void set_environment() const;
   /// Lines for the first screen, after the program's end: what was seen and what it took, or why
   /// modules or calls have no phases.
