@@ -33,7 +33,7 @@ install(CODE "
     file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/gpupeak\" FOLLOW_SYMLINK_CHAIN)
   endforeach()
 ")
-else()
+elseif(GPUPEAK_STATIC_BESIDE AND GPUPEAK_STATIC_LICENCES)  # empty, they would be all of /
   install(DIRECTORY ${GPUPEAK_STATIC_BESIDE}/ DESTINATION lib/gpupeak)
   install(DIRECTORY ${GPUPEAK_STATIC_LICENCES}/ DESTINATION share/doc/gpupeak/licences)
 endif()
