@@ -402,9 +402,10 @@ def kinds_of_memory(folder):
     for kind in ("d", "d briefly"):
         said = said_of(kind)
         whole = summary(os.path.join(folder, "d.gplog"))["whole_run"]
-        was_seen = " holds, RSS 4" in said and "not recorded: pid " in said and "static data, stacks or shared memory" in said
+        # A look may come just before the last of it: then the kernel's account is nearly that.
+        was_seen = re.search(r" holds, RSS (4|3[89])", said) and "not recorded: pid " in said and "static data, stacks or shared memory" in said
         unseen = "not recorded: a process that had RSS 4" in said and whole["unseen_rss_bytes"] >= 40 << 20
-        expect(was_seen != unseen and "complete" not in said and not whole["complete"], f"{kind}: {said}")
+        expect(bool(was_seen) != unseen and "complete" not in said and not whole["complete"], f"{kind}: {said}")
     said = said_of("r", "m")
     first = said.index("holds 40.0 MiB of mappings")
     expect("holds 1.00 GiB of heap" not in said[:first], f"what is only reserved heads the list: {said}")
