@@ -94,7 +94,7 @@ class ChunkedArray {
   size_t size_ = 0, capacity_ = 0;
 };
 
-/// A table that is all zero at first. The replay's hash tables use it.
+/// A table that is all zero at first. Hash tables and notes that wait to be counted use it.
 template <class T>
 class ZeroedTable {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);

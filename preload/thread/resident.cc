@@ -154,7 +154,7 @@ void add(Causes& causes, const Mapping& mapping, const Mapping& before, MappingP
 /// of files, which hardly grow, less pages of zeros that were only read, mostly by the library.
 /// False if it is far more or less.
 bool end_quick_look(Causes& causes, const ResidentStatus& status) {
-  const bool has_driver = status.files >= causes.driver_bytes;  // the kernel counts these as files'
+  const bool knows_driver = status.files >= causes.driver_bytes;  // they count as files' pages
   causes.files_bytes = status.files - std::min(status.files, causes.driver_bytes);
   causes.shared_bytes = status.shared;
   uint64_t& with_log = g_log_in_memory > 0 ? causes.shared_bytes : causes.files_bytes;
@@ -168,7 +168,7 @@ bool end_quick_look(Causes& causes, const ResidentStatus& status) {
   const uint64_t more = all - std::min(all, seen), zeros = seen - std::min(all, seen);
   causes.written_bytes += more;
   causes.own -= std::min(causes.own, zeros);
-  return has_driver && more + zeros <= (512 << 10) + status.resident / 128;
+  return knows_driver && more + zeros <= (512 << 10) + status.resident / 128;
 }
 
 __attribute__((noinline)) bool read_causes(Causes& causes) {

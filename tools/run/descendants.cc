@@ -145,7 +145,7 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
   memory_.note(process);
   const uint64_t rss = stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Seen& seen = seen_[process];
-  // In a short program that is held up by each reading, the library looks from inside.
+  // A reading holds the program up. In a short one the looks of the library will do.
   const bool looks_itself = process == program_ && seen.library == Library::kLoaded &&
                             Clock::now() < began_ + std::chrono::milliseconds(500);
   resident_.note(process, stat->start_time, rss, looks_itself);

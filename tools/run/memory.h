@@ -17,7 +17,7 @@ namespace gpupeak::tools {
 
 class MemoryKills {
  public:
-  /// To be made before the program starts; reads the counters of this process's cgroup. `mounts`:
+  /// To be made as the program starts; reads the counters of this process's cgroup. `mounts`:
   /// the table that tells where the hierarchies are mounted.
   explicit MemoryKills(std::string mounts = "/proc/self/mountinfo");
   /// Notes a process of the run. If it is in a new cgroup, that cgroup's counters are compared from
