@@ -85,8 +85,8 @@ struct RunRecord {
 
   std::vector<Log> logs;  ///< the started process's first
   std::vector<Unrecorded> unrecorded;
-  /// The largest resident memory of a process that left no log and that nobody looked at, as the
-  /// kernel tells it at the end; 0: there is no such process.
+  /// The largest resident memory of a process that left no log, as the kernel tells it at the end,
+  /// if nobody looked while it had nearly as much; 0: there is no such process.
   uint64_t unseen_rss_bytes = 0;
   Small small;
   std::vector<LeftRunning> left_running;

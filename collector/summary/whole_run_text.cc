@@ -209,9 +209,9 @@ std::vector<std::string> missing_from(const WholeRun& run, const TextStyle& styl
   }
   if (more > 0) lines.push_back(fmt::format("not recorded: {} processes more", grouped(more)));
   if (run.unseen_rss_bytes) {
-    lines.push_back(fmt::format(
-        "not recorded: a process that had RSS {}, and ended before anybody saw what it held",
-        size_text(*run.unseen_rss_bytes, style)));
+    lines.push_back(
+        fmt::format("not recorded: a process that had RSS {}, and nobody looked while it did",
+                    size_text(*run.unseen_rss_bytes, style)));
   }
   if (run.lost_logs > 0) {
     const bool one = run.lost_logs == 1;
