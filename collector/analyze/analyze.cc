@@ -310,10 +310,9 @@ int64_t duration_ns(const LogReader& log, const Replay& replay) {
 }
 
 Summary analyze(const std::string& path, const Options& options, const Progress& progress) {
-  auto log =
-      std::make_unique<const LogReader>(path, options.reading.sanitizer, options.reading.heap);
+  auto log = std::make_unique<LogReader>(path, options.reading.sanitizer, options.reading.heap);
   Summary summary = analyze(*log, path, options, progress);
-  if (options.complete != nullptr) options.complete(summary, path, options, progress);
+  if (options.complete != nullptr) options.complete(summary, *log, options, progress);
   if (options.process_ends) static_cast<void>(log.release());
   return summary;
 }

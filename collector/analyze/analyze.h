@@ -22,9 +22,9 @@
 namespace gpupeak::collector {
 
 struct Options;
-/// A function of a room above this one that adds to the summary of `log` what it finds there.
-/// Returns whether that took work.
-using Complete = bool (*)(Summary& summary, const std::string& log, const Options& options,
+/// A function of a room above this one that adds to the summary of `log` what it finds there. It
+/// may leave the log's heap out. Returns whether that took work.
+using Complete = bool (*)(Summary& summary, LogReader& log, const Options& options,
                           const Progress& progress);
 
 /// As Options::top, for tables that must be whole.

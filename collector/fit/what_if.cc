@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collector/analyze/summary_parts.h"
 #include "collector/fit/arena_model.h"
 #include "collector/fit/need_watch.h"
 #include "collector/fit/what_if_watch.h"
@@ -84,11 +85,12 @@ void add_used(const DeviceSummary& device, WhatIfSum& sum) {
 class ChangedLog {
  public:
   /// `known`: the log's summary, if somebody has it already.
-  ChangedLog(const std::string& path, const Options& options, const Progress& progress,
+  ChangedLog(const LogReader& log, const Options& options, const Progress& progress,
              const Summary* known = nullptr)
       : options_(options),
         progress_(progress),
-        profile_(path, progress, &arenas_.last_uses, options.reading) {
+        profile_(log, log.path(), progress, &arenas_.last_uses, options.reading) {
+    tell_calls_apart(profile_.replay(), profile_.titles(), !log.left_heap_out());
     arenas_.shared_out = profile_.replay().arenas().shared_out();
     if (!arenas_.shared_out.empty()) {
       again_.emplace(arenas_.shared_out, rules_of(profile_.replay()));
@@ -313,7 +315,8 @@ WhatIf what_if(const std::string& path, const Changes& changes, const Options& o
                const Progress& progress, WithCurves curves) {
   Options reading = options;
   if (changes.scales.empty()) reading.reading.heap = HeapReading::kNone;
-  ChangedLog before(path, reading, progress);
+  const LogReader log(path, reading.reading.sanitizer, reading.reading.heap);
+  ChangedLog before(log, reading, progress);
   WhatIf result = before.with(changes, curves);
   for (size_t i = 0; i < result.matched.size(); ++i) {
     if (result.matched[i] > 0) continue;
@@ -330,7 +333,8 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
   constexpr size_t kMostSites = 4;
   Options reading = options;
   reading.reading.heap = HeapReading::kNone;
-  ChangedLog before(path, reading, progress);
+  const LogReader log(path, reading.reading.sanitizer, reading.reading.heap);
+  ChangedLog before(log, reading, progress);
   const Peak* const peak = largest_device_peak(before.summary());
   if (peak == nullptr) return {};
   std::vector<Changes> sites;
@@ -351,7 +355,7 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
   return results;
 }
 
-bool add_lowering(Summary& summary, const std::string& path, const Options& options,
+bool add_lowering(Summary& summary, LogReader& log, const Options& options,
                   const Progress& progress) {
   constexpr uint64_t kMostRequests = 100'000;
   // If the arenas' names are hashes, it is not known whose they are.
@@ -377,7 +381,8 @@ bool add_lowering(Summary& summary, const std::string& path, const Options& opti
   reading.reading.search.files &= summary.has_uses;
   reading.reading.rules = {{"none"}, {}, {}};
   reading.reading.heap = HeapReading::kNone;
-  ChangedLog before(path, reading, progress, &summary);
+  log.leave_heap_out();
+  ChangedLog before(log, reading, progress, &summary);
   if (!before.has(*peak)) return true;
   for (const WhatIf& what_if : that_lower(*peak, all_settings(summary, *peak, before), before)) {
     const WhatIfSum& sum = what_if.sums.front();
@@ -389,11 +394,11 @@ bool add_lowering(Summary& summary, const std::string& path, const Options& opti
   return true;
 }
 
-bool add_quick_lowering(Summary& summary, const std::string& path, const Options& options,
+bool add_quick_lowering(Summary& summary, LogReader& log, const Options& options,
                         const Progress& progress) {
   constexpr uint64_t kSmallLog = 4 << 20;
   return summary.has_uses && summary.arenas.empty() && summary.log_bytes <= kSmallLog &&
-         add_lowering(summary, path, options, progress);
+         add_lowering(summary, log, options, progress);
 }
 
 }  // namespace gpupeak::collector

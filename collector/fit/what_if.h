@@ -36,12 +36,12 @@ std::vector<WhatIf> what_would_lower(const std::string& path, const Options& opt
 /// symbols nor the heap. Returns whether the log was replayed for it. It is not if no pool has such
 /// a setting, if pools had more than 100,000 requests, or if the log cannot tell. Fits as
 /// Options::complete.
-bool add_lowering(Summary& summary, const std::string& path, const Options& options,
+bool add_lowering(Summary& summary, LogReader& log, const Options& options,
                   const Progress& progress);
 
 /// The same for the first screen, for which nobody waits long: only of a small log that says when
 /// memory was used, without pools.
-bool add_quick_lowering(Summary& summary, const std::string& path, const Options& options,
+bool add_quick_lowering(Summary& summary, LogReader& log, const Options& options,
                         const Progress& progress);
 
 }  // namespace gpupeak::collector

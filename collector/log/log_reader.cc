@@ -245,8 +245,9 @@ bool LogReader::reads_heap(HeapReading heap) const {
 }
 
 void LogReader::leave_heap_out() {
-  left_heap_out_ = std::erase_if(slots_, [](const Slot& slot) { return slot.is_heap; }) > 0;
+  left_heap_out_ |= std::erase_if(slots_, [](const Slot& slot) { return slot.is_heap; }) > 0;
   if (!left_heap_out_) return;
+  for (uint32_t i = 0; i < slots_.size(); ++i) slots_[i].writer = i;  // each has one entry now
   header_.host_mode = GPUPEAK_HOST_COUNTERS;
   counters_.window_count = 0;
 }

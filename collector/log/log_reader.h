@@ -85,6 +85,8 @@ class LogReader {
   const std::vector<Slot>& slots() const { return slots_; }
   /// Whether the log has heap events that were left out.
   bool left_heap_out() const { return left_heap_out_; }
+  /// As if the log had been opened with HeapReading::kNone.
+  void leave_heap_out();
   const LogDamage& damage() const { return damage_; }
   /// Other programs that the process ran, in the order of the file: LOG#1 is the first.
   const std::vector<LogPart>& parts() const { return parts_; }
@@ -117,7 +119,6 @@ class LogReader {
   void add_exports();
   void read_header(const std::string& path);
   bool reads_heap(HeapReading heap) const;
-  void leave_heap_out();
   void find_chunks(bool every_page);
   bool read_chunk_header(uint64_t offset, gpupeak_chunk_header& chunk) const;
   bool is_followed(uint64_t end, uint64_t limit) const;

@@ -443,9 +443,9 @@ void ProcessRecord::note_resident(const Metrics& metrics) {
   }
 }
 
-ProcessRecord read_process(const std::string& path, const Options& options,
-                           const Progress& progress, Summary* whole) {
-  const LogReader log(path, options.reading.sanitizer, options.reading.heap);
+ProcessRecord read_process(const LogReader& log, const Options& options, const Progress& progress,
+                           Summary* whole) {
+  const std::string& path = log.path();
   SumsOverTime sums(log.header().start_monotonic_ns);
   Summary summary = analyze(log, path, options, progress, &sums);
 
@@ -479,7 +479,8 @@ ProcessRecord read_process(const std::string& path, const Reading& reading,
   options.reading = reading;
   options.stacks = false;
   options.top = kSites;
-  return read_process(path, options, progress, nullptr);
+  const LogReader log(path, reading.sanitizer, reading.heap);
+  return read_process(log, options, progress, nullptr);
 }
 
 /// If steps must be joined: first those that differ by less than this part of the peak, then by

@@ -345,8 +345,8 @@ void add_node_sums(Merged& merged, const JobClock& clock);
 ProcessRecord identity_of(const LogReader& log, const std::string& path);
 /// Makes a summary with `options` on the way; `summary` gets it unless it is nullptr. The record
 /// has `options.top` sites for each peak. Throws LogError.
-ProcessRecord read_process(const std::string& path, const Options& options,
-                           const Progress& progress, Summary* summary);
+ProcessRecord read_process(const LogReader& log, const Options& options, const Progress& progress,
+                           Summary* summary);
 /// The record with as many sites as `merge` compares.
 ProcessRecord read_process(const std::string& path, const Reading& reading,
                            const Progress& progress = {});

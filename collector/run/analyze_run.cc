@@ -237,9 +237,10 @@ class RunAnalysis {
   ProcessRecord read_lead(const RunLog& log) {
     ProcessRecord record;
     if (is_read(log)) {
-      record = read_process(log.path, options_, progress_, &lead_summary_);
+      LogReader reader(log.path, options_.reading.sanitizer, options_.reading.heap);
+      record = read_process(reader, options_, progress_, &lead_summary_);
       if (options_.complete != nullptr)
-        options_.complete(lead_summary_, log.path, options_, progress_);
+        options_.complete(lead_summary_, reader, options_, progress_);
     } else {
       lead_summary_ = analyze(log.path, options_, progress_);
       record = counted_process(log, options_.reading.sanitizer);
@@ -256,7 +257,8 @@ class RunAnalysis {
     options.stacks = false;
     options.process_ends = false;
     Summary summary;
-    ProcessRecord record = read_process(log.path, options, progress_, &summary);
+    const LogReader reader(log.path, options.reading.sanitizer, options.reading.heap);
+    ProcessRecord record = read_process(reader, options, progress_, &summary);
     add_outside_look(run_, log, summary.metrics);
     record.note_resident(summary.metrics);
     read_.emplace(record.id, &others_.emplace_back(std::move(summary)));

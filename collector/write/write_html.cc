@@ -575,7 +575,10 @@ class PageData {
     options.stacks = false;
     options.reading.sanitizer = profile_.definitions().sanitizer();
     Summary summary = summarize(profile_, options);
-    if (complete_ != nullptr) complete_(summary, profile_.path(), options, {});
+    if (complete_ != nullptr) {
+      LogReader log(profile_.path(), options.reading.sanitizer, HeapReading::kNone);
+      complete_(summary, log, options, {});
+    }
     if (run_) summary.quality = run_->quality;
     Json touched = page_touched(summary.peaks, summary.metrics);
     const Json verdict = verdict_json(run_ ? *run_ : summary);

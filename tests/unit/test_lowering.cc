@@ -39,11 +39,17 @@ LogBuilder torch_log() {
   return log;
 }
 
+/// Returns whether the log was replayed for it.
+bool lower(Summary& summary, const TemporaryFile& file, const Options& options = {}) {
+  LogReader log(file.path(), options.reading.sanitizer);
+  return add_lowering(summary, log, options, {});
+}
+
 Summary with_lowering(LogBuilder& log) {
   const TemporaryFile file;
   Summary summary = analyze(log.save(file.path()));
   CHECK_FALSE(summary.lowering.has_value());
-  CHECK(add_lowering(summary, file.path(), {}, {}));
+  CHECK(lower(summary, file));
   return summary;
 }
 
@@ -127,7 +133,7 @@ TEST_CASE("lowering: no option is needed where every launch was looked at", "[co
   OwnBlocks sampled = record(false);
   const TemporaryFile file;
   Summary summary = analyze(sampled.log.save(file.path()));
-  CHECK_FALSE(add_lowering(summary, file.path(), {}, {}));
+  CHECK_FALSE(lower(summary, file));
   REQUIRE(summary.lowering.has_value());
   CHECK(summary.lowering->rows.empty());
 }
@@ -149,19 +155,20 @@ TEST_CASE("lowering: a change after which nothing is left is no advice", "[colle
   CHECK(what_would_lower(log.save(file.path()), {}).empty());
 }
 
-TEST_CASE("lowering: without such a pool, and of too many requests, no log is opened",
+TEST_CASE("lowering: without such a pool, and of too many requests, no log is replayed",
           "[collector]") {
+  LogBuilder log = torch_log();
+  const TemporaryFile file;
+  log.save(file.path());
   Summary summary;
-  CHECK_FALSE(add_lowering(summary, "/no/such/log", {}, {}));
+  CHECK_FALSE(lower(summary, file));
   REQUIRE(summary.lowering.has_value());
   CHECK(summary.lowering->rows.empty());
 
-  LogBuilder log = torch_log();
-  const TemporaryFile file;
-  summary = analyze(log.save(file.path()));
+  summary = analyze(file.path());
   REQUIRE(summary.arenas.size() == 1);
   summary.arenas[0].alloc_count = 100'001;
-  CHECK_FALSE(add_lowering(summary, "/no/such/log", {}, {}));
+  CHECK_FALSE(lower(summary, file));
   REQUIRE(summary.lowering.has_value());
   CHECK(summary.lowering->untried_requests == 100'001);
   CHECK(summary.lowering->rows.empty());
@@ -173,7 +180,7 @@ TEST_CASE("lowering: where the pools' names are hashes it is not known", "[colle
   Options options;
   options.reading.sanitizer = Sanitizer("key");
   Summary summary = analyze(log.save(file.path()), options);
-  CHECK_FALSE(add_lowering(summary, file.path(), options, {}));
+  CHECK_FALSE(lower(summary, file, options));
   CHECK_FALSE(summary.lowering.has_value());
 }
 
@@ -182,9 +189,9 @@ TEST_CASE("lowering: a peak that the replay does not come to is not compared wit
   const TemporaryFile file;
   Summary summary = analyze(log.save(file.path()));
   for (Peak& peak : summary.peaks) peak.bytes += kMiB;  // of a log that has grown since
-  CHECK(add_lowering(summary, file.path(), {}, {}));
+  CHECK(lower(summary, file));
   CHECK_FALSE(summary.lowering.has_value());
   for (Peak& peak : summary.peaks) peak.counted = true;  // by the counters alone
-  CHECK_FALSE(add_lowering(summary, "/no/such/log", {}, {}));
+  CHECK_FALSE(lower(summary, file));
   CHECK_FALSE(summary.lowering.has_value());
 }
