@@ -48,7 +48,7 @@ std::optional<std::string> read_regular(const Descriptor& file, const struct sta
   errno = EFBIG;
   if (static_cast<uint64_t>(status.st_size) > most_bytes) return std::nullopt;
   // Files in /proc say that they have 0 bytes.
-  std::string bytes(static_cast<size_t>(status.st_size) + 1, '\0');
+  std::string bytes(std::max<size_t>(static_cast<size_t>(status.st_size) + 1, 4096), '\0');
   size_t got = 0;
   while (true) {
     const ssize_t more = read(file.get(), bytes.data() + got, bytes.size() - got);

@@ -87,10 +87,13 @@ LogFacts read_facts(const std::string& path, const LogHead& head) {
 }
 
 bool is_of_this_boot(const gpupeak_file_header& header, const std::string& folder) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  file >> id;
-  std::erase(id, '-');
+  static const std::string id = [] {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string text;
+    file >> text;
+    std::erase(text, '-');
+    return text;
+  }();
   constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
   // An older gpupeak wrote none.
   if (memcmp(header.boot_id, kNotKnown, sizeof kNotKnown) == 0) return true;

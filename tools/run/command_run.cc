@@ -156,6 +156,7 @@ class Run {
     if (!options_.quiet) tell();
     const bool are_kept = names.wait(g_stop);
     descendants_.reset();  // it has the files open
+    wait_for_witness();
     if (!are_kept && !options_.quiet)
       say_text(
           fmt::format("  names: not all are kept for when programs are built anew, since that "

@@ -294,12 +294,14 @@ void start_witness() {
 }
 
 void end_witness() {
-  if (g_witness == 0) return;
-  kill(static_cast<pid_t>(g_witness), SIGKILL);
-  wait_for_child(static_cast<pid_t>(g_witness));
-  g_witness = 0;
+  if (g_witness != 0) kill(static_cast<pid_t>(g_witness), SIGKILL);
   if (g_socket >= 0) close(g_socket);
   g_socket = -1;
+}
+
+void wait_for_witness() {
+  if (g_witness != 0) wait_for_child(static_cast<pid_t>(g_witness));
+  g_witness = 0;
 }
 
 bool has_witness_got(int signal) {
