@@ -101,9 +101,12 @@ bool looks_like_allocator(const char* name) {
          std::ranges::none_of(kHarmless, [name](const char* it) { return strcmp(it, name) == 0; });
 }
 
+/// Notes a function without a hook that begins captures, or may hand out memory.
 void note(const char* name, bool asked_for) {
-  if (begins_capture(name)) captures_begin();
-  if (!looks_like_allocator(name)) return;
+  const bool captures = begins_capture(name), may_allocate = looks_like_allocator(name);
+  if (!(captures || may_allocate) || (!asked_for && driver_row_of(name) != nullptr)) return;
+  if (captures) captures_begin();
+  if (!may_allocate) return;
   HookScope scope;
   if (!scope.entered()) return;
   LockGuard guard(g_process->missing_hooks);
@@ -171,10 +174,7 @@ bool has_driver() {
     row.looked_up = is_given_out(row) ? look_up(row, by_five, by_four) : nullptr;
   set_driver_lookup([](const char* name) { return find_in_driver(name); });
   g_cu_init = cu_init;
-  for_each_export(kDriver, [](const char* name) {
-    const bool is_of_interest = begins_capture(name) || looks_like_allocator(name);
-    if (is_of_interest && driver_row_of(name) == nullptr) note(name, false);
-  });
+  for_each_export(kDriver, [](const char* name) { note(name, false); });
   g_driver_is_resolved.store(true, std::memory_order_release);
   return true;
 }
