@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "collector/log/kinds.h"
 #include "collector/text/scope_key.h"
 #include "gpupeak/memory_kinds.h"
+#include "gpupeak/smaps.h"
 
 namespace gpupeak::collector {
 namespace {
@@ -482,12 +482,8 @@ constexpr DeviceMetric kDeviceMetrics[] = {
 std::optional<uint64_t> resident_peak(const LogHead& head) {
   if (head.counters.rss_peak_bytes != 0) return head.counters.rss_peak_bytes;
   if (state_of(head) != LogState::kRunning) return std::nullopt;
-  std::ifstream status(fmt::format("/proc/{}/status", head.header.pid));
-  std::string word;
-  while (status >> word && word != "VmHWM:") {
-  }
-  uint64_t kib = 0;
-  return status >> kib ? std::optional(kib << 10) : std::nullopt;
+  const std::string most = fields_of(fmt::format("/proc/{}/status", head.header.pid))["VmHWM"];
+  return most.empty() ? std::nullopt : std::optional(smaps::bytes_at(most.c_str()));
 }
 
 /// Sets a metric to a counter. A counter of 0 says nothing.

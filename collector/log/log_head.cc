@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <sstream>
 
 #include "collector/files/regular_file.h"
@@ -88,10 +87,8 @@ LogFacts read_facts(const std::string& path, const LogHead& head) {
 
 bool is_of_this_boot(const gpupeak_file_header& header, const std::string& folder) {
   static const std::string id = [] {
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
-    std::string text;
-    file >> text;
-    std::erase(text, '-');
+    std::string text = read_regular("/proc/sys/kernel/random/boot_id", 64).value_or("");
+    std::erase_if(text, [](unsigned char byte) { return isxdigit(byte) == 0; });
     return text;
   }();
   constexpr uint8_t kNotKnown[sizeof header.boot_id] = {};
@@ -108,9 +105,6 @@ namespace {
 
 bool is_here(uint32_t pid, uint64_t start_time) {
   return process_start_time("/proc/" + std::to_string(pid)) == start_time;
-}
-bool is_here(const gpupeak_file_header& header) {
-  return is_here(header.pid, header.process_start_time);
 }
 
 }  // namespace
@@ -143,14 +137,22 @@ uint64_t process_start_time(const std::string& folder) {
   return !stat || stat->has_ended() ? 0 : stat->start_time;
 }
 
-uint32_t pid_inside(const std::string& folder) {
-  std::ifstream status(folder + "/status");
-  uint64_t result = strtoul(folder.c_str() + folder.rfind('/') + 1, nullptr, 10);
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("NSpid:"))
-      result = strtoul(line.c_str() + line.find_last_of("\t ") + 1, nullptr, 10);
+std::map<std::string, std::string> fields_of(const std::string& file) {
+  std::map<std::string, std::string> fields;
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t value = line.find_first_not_of(" \t", colon + 1);
+    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
   }
-  return static_cast<uint32_t>(result);
+  return fields;
+}
+
+uint32_t pid_inside(const std::string& folder) {
+  const std::string ids = fields_of(folder + "/status")["NSpid"];  // none before Linux 4.1
+  const std::string& text = ids.empty() ? folder : ids;
+  return static_cast<uint32_t>(strtoul(text.c_str() + text.find_last_of("/\t ") + 1, nullptr, 10));
 }
 
 std::string folder_of_process(const gpupeak_file_header& header) {
@@ -169,7 +171,7 @@ std::string folder_of_process(const gpupeak_file_header& header) {
 }
 
 bool may_be_running(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
-  if (is_of_this_boot(header)) return is_here(header);
+  if (is_of_this_boot(header)) return is_here(header.pid, header.process_start_time);
   return counters.ended == 0;
 }
 
@@ -183,17 +185,15 @@ std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32
 }
 
 std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time) {
-  if (!is_here(pid, start_time)) return std::nullopt;
-  std::ifstream file(fmt::format("/proc/{}/statm", pid));
-  uint64_t all_pages = 0, resident_pages = 0;
-  if (!(file >> all_pages >> resident_pages)) return std::nullopt;
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto stat = process_stat(fmt::format("/proc/{}", pid));
+  if (!stat || stat->has_ended() || stat->start_time != start_time) return std::nullopt;
+  return stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {
   if (counters.ended != 0 || counters.exit_kind != GPUPEAK_EXIT_UNKNOWN) return LogState::kEnded;
   if (!is_of_this_boot(header)) return LogState::kElsewhere;
-  return is_here(header) ? LogState::kRunning : LogState::kKilled;
+  return is_here(header.pid, header.process_start_time) ? LogState::kRunning : LogState::kKilled;
 }
 
 std::vector<int32_t> counted_devices(const gpupeak_counters_page& counters) {

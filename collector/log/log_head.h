@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -92,6 +93,9 @@ std::optional<ProcessStat> process_stat(const std::string& folder);
 /// When the process began: the kernel's clock ticks since boot, as a log's header has it. 0 if
 /// there is no such process, or it has ended and nobody has waited for it yet. `folder`: /proc/PID.
 uint64_t process_start_time(const std::string& folder);
+
+/// The fields of a file such as /proc/PID/status, by their names; empty: it cannot be read.
+std::map<std::string, std::string> fields_of(const std::string& file);
 
 /// The process id inside its own container, which a log's header has.
 uint32_t pid_inside(const std::string& folder);

@@ -377,15 +377,10 @@ struct Share {
   uint64_t all_bytes = 0, own_bytes = 0;  ///< own: not files'
 };
 std::optional<Share> share_of(pid_t process) {
-  std::ifstream sums(of_process(process, "smaps_rollup"));
-  std::optional<Share> share;
-  for (std::string line; std::getline(sums, line);) {
-    const uint64_t bytes = smaps::bytes_at(line.c_str());
-    if (line.starts_with("Pss:")) share = Share{bytes, 0};
-    if (share && (line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:")))
-      share->own_bytes += bytes;
-  }
-  return share;
+  auto sums = collector::fields_of(of_process(process, "smaps_rollup"));
+  if (!sums.contains("Pss")) return std::nullopt;
+  const auto bytes = [&sums](const char* name) { return smaps::bytes_at(sums[name].c_str()); };
+  return Share{bytes("Pss"), bytes("Pss_Anon") + bytes("Pss_Shmem")};
 }
 
 /// One process's list, line by line.

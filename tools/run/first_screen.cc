@@ -107,8 +107,6 @@ std::string slow_text(const std::string& log, const collector::Reading& reading,
       error ? "" : fmt::format(" ({})", collector::size_text(bytes, style)));
 }
 
-namespace fs = std::filesystem;
-
 /// The first screen of a log. Never throws: it says what is wrong with a log, so that `run` still
 /// ends with the program's exit code.
 std::string screen_of(const std::string& log, Helper ahead) {
@@ -305,7 +303,7 @@ uint64_t unseen_rss_bytes(uint64_t largest_bytes, uint64_t known_bytes,
 void note_last_program(const RunLog& log, const std::string& command, const std::string& name,
                        std::vector<collector::RunRecord::Unrecorded>& unrecorded) {
   constexpr size_t kLongest = 15;  // the kernel cuts names to so many bytes
-  const std::string first = fs::path(command).filename().string();
+  const std::string first = std::filesystem::path(command).filename().string();
   if (name.empty() || name == first.substr(0, kLongest) || counters_of(log).ended != 0) return;
   const auto known =
       std::ranges::find(unrecorded, log.header.pid, &collector::RunRecord::Unrecorded::pid);

@@ -344,9 +344,10 @@ void join_programs(std::vector<RunLog>& logs) {
 }
 
 void take_name(std::vector<RunLog>& logs, const std::string& wanted) {
-  if (logs.empty() || wanted.find('%') != std::string::npos || is_running(logs.front())) return;
+  if (logs.empty() || wanted.find('%') != std::string::npos) return;
   RunLog& first = logs.front();
-  if (first.path != wanted && rename_unless_taken(first.path, wanted)) first.path = wanted;
+  if (first.path != wanted && !is_running(first) && rename_unless_taken(first.path, wanted))
+    first.path = wanted;
 }
 
 void record_run(const std::vector<RunLog>& logs, collector::RunRecord seen) {

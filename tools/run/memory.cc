@@ -73,8 +73,10 @@ std::string path_of(pid_t process, bool v2) {
 
 void MemoryKills::read(Group& group) {
   const std::string& folder = group.folder;
-  group.kills =
+  const uint64_t kills =
       value_of(folder + (group.v2 ? "/memory.events" : "/memory.oom_control"), "oom_kill");
+  if (std::exchange(group.was_read, true) && kills <= group.kills) return;
+  group.kills = kills;
   group.refusals =
       group.v2 ? value_of(folder + "/memory.events", "oom") : limit_in(folder + "/memory.failcnt");
   group.limit = limit_in(folder + (group.v2 ? "/memory.max" : "/memory.limit_in_bytes"));

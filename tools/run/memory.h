@@ -40,6 +40,7 @@ class MemoryKills {
     uint64_t kills = 0;     ///< killed processes of the cgroup (v2: and of cgroups below it)
     uint64_t refusals = 0;  ///< how often its own limit was reached
     uint64_t limit = 0;     ///< 0: none
+    bool was_read = false;
   };
   void add_groups(pid_t process, bool v2);
   static void read(Group& group);

@@ -17,7 +17,7 @@ namespace {
 
 /// The mount by which a file was opened, as the kernel counts them.
 std::string mount_of(const collector::Descriptor& file) {
-  return status_of(fmt::format("/proc/self/fdinfo/{}", file.get()))["mnt_id"];
+  return collector::fields_of(fmt::format("/proc/self/fdinfo/{}", file.get()))["mnt_id"];
 }
 
 /// Whether the file can be open without harm. Nobody wants to unmount what it was opened by: the

@@ -150,9 +150,8 @@ pid_t start_helper(int (*run)(void*), void* argument, HelperStack& stack);
 
 /// Starts the witness, a child of ours. If there can be none, no signal was sent to others.
 void start_witness();
-/// It takes a tenth of a millisecond to end.
 void end_witness();
-void wait_for_witness();
+void wait_for_witness();  // its end takes a tenth of a millisecond
 
 /// Whether the witness, too, got the signal that this process has just got. `signal` must be
 /// blocked in all threads of ours, as in a handler that blocks all. To be asked for each signal

@@ -28,18 +28,6 @@ std::string of_process(pid_t pid, const std::string& what) {
   return fmt::format("/proc/{}/{}", pid, what);
 }
 
-std::map<std::string, std::string> status_of(const std::string& file) {
-  std::map<std::string, std::string> fields;
-  std::istringstream lines(kernel_text(file).value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const size_t value = line.find_first_not_of(" \t", colon + 1);
-    fields[line.substr(0, colon)] = value == std::string::npos ? "" : line.substr(value);
-  }
-  return fields;
-}
-
 std::string link_of(pid_t process, const std::string& name) {
   std::error_code error;
   return std::filesystem::read_symlink(of_process(process, name), error).string();
@@ -58,11 +46,9 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 }
 
 bool is_in_our_namespace(pid_t process, const char* kind) {
-  struct stat theirs {
-  }, ours{};
-  return stat(of_process(process, fmt::format("ns/{}", kind)).c_str(), &theirs) == 0 &&
-         stat(fmt::format("/proc/self/ns/{}", kind).c_str(), &ours) == 0 &&
-         theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev;
+  std::error_code error;
+  return std::filesystem::equivalent(of_process(process, fmt::format("ns/{}", kind)),
+                                     fmt::format("/proc/self/ns/{}", kind), error);
 }
 
 std::vector<Elf64_Phdr> program_headers(const std::string& path) {

@@ -24,9 +24,8 @@ std::optional<std::string> kernel_text(const std::string& path);
 /// "/proc/PID/WHAT". PID may be a thread's.
 std::string of_process(pid_t pid, const std::string& what);
 /// The fields of a process's or a thread's file `status`; empty: it is not there.
-std::map<std::string, std::string> status_of(const std::string& file);
 inline std::map<std::string, std::string> status_of(pid_t pid) {
-  return status_of(of_process(pid, "status"));
+  return collector::fields_of(of_process(pid, "status"));
 }
 
 /// What a link in the process's folder leads to: "exe", "root".
