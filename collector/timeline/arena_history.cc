@@ -3,7 +3,6 @@
 #include <map>
 #include <stdexcept>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "collector/analyze/summary_parts.h"

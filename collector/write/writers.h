@@ -1,7 +1,6 @@
 // What writes a Summary. Like all writers of this folder these only format, and compute nothing.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <ostream>

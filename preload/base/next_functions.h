@@ -8,8 +8,6 @@
 #include <sys/types.h>
 
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 
 #include "base/compiler.h"
 

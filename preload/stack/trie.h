@@ -8,7 +8,6 @@
 
 #include "base/compiler.h"
 #include "base/lock.h"
-#include "gpupeak/log_format.h"
 
 namespace gpupeak::preload {
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstddef>
 #include <utility>
 #include <vector>
 

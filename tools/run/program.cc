@@ -15,7 +15,6 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <utility>
 
 #include "collector/files/regular_file.h"
 #include "collector/rules/cards.h"

@@ -7,7 +7,6 @@
 #include <future>
 #include <iostream>
 #include <iterator>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
