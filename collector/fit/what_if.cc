@@ -90,7 +90,8 @@ class ChangedLog {
       : options_(options),
         progress_(progress),
         profile_(log, log.path(), progress, &arenas_.last_uses, options.reading) {
-    tell_calls_apart(profile_.replay(), profile_.titles(), !log.left_heap_out());
+    tell_calls_apart(profile_.replay(), profile_.titles(),
+                     options.reading.heap != HeapReading::kNone);
     arenas_.shared_out = profile_.replay().arenas().shared_out();
     if (!arenas_.shared_out.empty()) {
       again_.emplace(arenas_.shared_out, rules_of(profile_.replay()));
