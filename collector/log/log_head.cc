@@ -122,13 +122,14 @@ std::optional<ProcessStat> process_stat(const std::string& folder) {
   int field = 5;  // as proc_pid_stat(5) numbers them
   constexpr std::pair<int, uint64_t ProcessStat::*> kWanted[] = {
       {11, &ProcessStat::faults_of_children}, {20, &ProcessStat::threads},
-      {22, &ProcessStat::start_time},         {24, &ProcessStat::rss_pages},
+      {22, &ProcessStat::start_time},         {24, &ProcessStat::rss_bytes},
       {39, &ProcessStat::processor},          {48, &ProcessStat::arguments}};
   for (const auto& [number, wanted] : kWanted) {
     for (; field < number; ++field) fields >> skipped;
     ++field;
     fields >> stat.*wanted;
   }
+  stat.rss_bytes *= static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return fields ? std::optional(stat) : std::nullopt;
 }
 
@@ -187,7 +188,7 @@ std::optional<uint64_t> resident_bytes(const gpupeak_file_header& beside, uint32
 std::optional<uint64_t> resident_bytes(uint32_t pid, uint64_t start_time) {
   const auto stat = process_stat(fmt::format("/proc/{}", pid));
   if (!stat || stat->has_ended() || stat->start_time != start_time) return std::nullopt;
-  return stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return stat->rss_bytes;
 }
 
 LogState state_of(const gpupeak_file_header& header, const gpupeak_counters_page& counters) {

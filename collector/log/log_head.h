@@ -79,7 +79,7 @@ struct ProcessStat {
   uint64_t faults_of_children = 0;  ///< minor page faults of children that it has waited for
   uint64_t threads = 0;
   uint64_t start_time = 0;  ///< clock ticks since the boot
-  uint64_t rss_pages = 0;
+  uint64_t rss_bytes = 0;
   uint64_t processor = 0;  ///< on which it ran last
   uint64_t arguments = 0;  ///< their address; it changes with an exec
 

@@ -143,15 +143,14 @@ void Descendants::look_at(pid_t process, std::vector<pid_t>& next) {
     return;
   }
   memory_.note(process);
-  const uint64_t rss = stat->rss_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Seen& seen = seen_[process];
   // A reading holds the program up. In a short one the looks of the library will do.
   const bool looks_itself = process == program_ && seen.library == Library::kLoaded &&
                             Clock::now() < began_ + std::chrono::milliseconds(500);
-  resident_.note(process, stat->start_time, rss, looks_itself);
+  resident_.note(process, stat->start_time, stat->rss_bytes, looks_itself);
   seen.start_time = stat->start_time;
   seen.state = stat->state;
-  seen.rss_bytes = std::max(seen.rss_bytes, rss);
+  seen.rss_bytes = std::max(seen.rss_bytes, stat->rss_bytes);
   const std::string program = link_of(process, "exe");
   // is_other: the process is new, or runs another program, perhaps of the same file. (A child of
   // vfork shows its parent's program until its exec. One that is about to end shows none.)
