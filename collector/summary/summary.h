@@ -200,7 +200,7 @@ struct WholeRun {
   std::optional<Sum> all_devices;         ///< none: there is one GPU at most, or several nodes
   std::optional<Sum> host;                ///< none: nobody looked
   std::vector<NotRecorded> not_recorded;  ///< those that used a GPU first
-  /// The most RSS of a process that nobody saw with nearly as much; none: there is none.
+  /// RSS of a process without a log that nobody looked at while it had so much; none: no such.
   std::optional<uint64_t> unseen_rss_bytes;
   std::optional<Small> small;
   std::vector<StillRunning> still_running;
